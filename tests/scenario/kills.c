@@ -169,9 +169,9 @@ static void kill_at(struct engine *e, const char *point, const char *service, un
         kill(engine_pid(e, also_kill, 0, 0), SIGKILL);
     }
     uint64_t deadline = deadline_in(INJECT_MS);
-    while (process_state(pid) != 'T')
-        CHECK(!generation_done(g) && deadline_tick(deadline), "%s: %s did not reach the point",
-              point, service);
+    while (process_state(pid) != 'T') /* also_kill: after the last token, too */
+        CHECK((also_kill || !generation_done(g)) && deadline_tick(deadline),
+              "%s: %s did not reach the point", point, service);
     CHECK(kill(pid, SIGKILL) == 0, "%s: kill failed", point);
     engine_pid(e, service, 0, pid);
     check_text(g, prompt, point);

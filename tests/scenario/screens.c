@@ -383,6 +383,7 @@ static void stats_of_sequences(void)
         engine_generate(e, test_prompt(0), 8, &got);
         text_free(&got);
     }
+    engine_wait_counter(e, "compute", "sequences_done", 2, WAIT_MS); /* counted after the answer */
     command_run(&c, NULL, WAIT_MS, (const char *const[]){"stats", "--name", e->run, NULL});
     CHECK(c.status == 0 && strstr(c.out, "\nsequences                         0  running, 0 in") &&
               strstr(c.out, "\nprefix hits                       1  sequences that began") &&

@@ -390,7 +390,7 @@ static void budget_divide(struct supervisor *s)
     }
     divide(b, half < most ? half : align_down(most, MIB));
     uint64_t there = b->ledger.quota_min + b->facts.segments_bytes + b->facts.kv_bytes;
-    if (half < most || there <= most)
+    if (there + MIB <= most) /* MIB: budgets and quotas are whole steps */
         divide_at_least(b, available);
 }
 
@@ -497,6 +497,13 @@ static uint64_t quota_wanted(const struct budget *b)
     return quota > keeps ? quota : keeps;
 }
 
+/* What a quota may grow to in /dev/shm. */
+static uint64_t quota_in_segments(const struct supervisor *s, uint64_t quota)
+{
+    uint64_t most = segments_quota(s), now = s->budget.quota;
+    return quota <= most ? quota : most > now ? most : now;
+}
+
 static void quota_follow(struct supervisor *s)
 {
     struct budget *b = &s->budget;
@@ -517,6 +524,8 @@ static void quota_follow(struct supervisor *s)
     } else {
         b->over = false;
     }
+    if (quota > b->quota) /* processes take less than was estimated, of memory that is not there */
+        quota = quota_in_segments(s, quota);
     if (ledger_quota_moves(b->quota, quota))
         quota_send(s, quota);
     lend_settle(s);

@@ -87,6 +87,13 @@ uint64_t segments_limit(const struct supervisor *s)
 }
 
 /* /dev/shm is often small in containers; without this check a sequence would fail later. */
+uint64_t segments_quota(const struct supervisor *s)
+{
+    const struct ledger_facts *f = &s->budget.facts;
+    uint64_t space = space_for_us(s), others = f->segments_bytes + f->kv_bytes;
+    return space == UINT64_MAX ? space : space > others ? space - others : 0;
+}
+
 int segments_check_space(struct supervisor *s, struct error *error)
 {
     uint64_t available = space_for_us(s), need = needed(s);

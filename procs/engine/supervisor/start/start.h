@@ -112,6 +112,8 @@ int prefix_dir_publish(struct supervisor *s, struct error *error);
 uint64_t segments_space(void);
 /* The largest budget with which it surely holds all segments; UINT64_MAX: any. */
 uint64_t segments_limit(const struct supervisor *s);
+/* What /dev/shm has for the arena beside the other segments, with what the arena has there. */
+uint64_t segments_quota(const struct supervisor *s);
 /* Whether it holds what the ledger says. */
 int segments_check_space(struct supervisor *s, struct error *error);
 int segments_make(struct supervisor *s, struct error *error);
